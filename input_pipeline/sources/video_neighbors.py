@@ -302,6 +302,10 @@ def _present_frames(
 ) -> NeighborFrames:
   """Selects the frames with files, in neighbor sets with an anchor that has a file.
 
+  A neighbor set is an anchor (a labelled frame) and frames near it, and a frame may be in several
+  sets. A set without its anchor's file is left out, and so is a frame that has no file or is in no
+  other set.
+
   Args:
     sets: neighbor sets with F frames.
     names: names of the classes.

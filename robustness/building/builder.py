@@ -399,7 +399,11 @@ class ClassifierBuilder:
     return tasks
 
   def along_training(self) -> dict[str, Results]:
-    """Returns the results of studies measured during trainings, as {name of the study: results}."""
+    """Returns the results of studies measured during trainings, as {name of the study: results}.
+
+    Each training can measure studies (`training.measure`) at some of its steps, and saves the
+    results of each step. Those of all steps and classifiers are joined.
+    """
     steps_by_task: dict[str, dict[str, list[int]]] = {}  # {task: {label: measured steps}}
     for label, recipe in self.to_train().items():
       fitted, _ = self._split(recipe)

@@ -77,7 +77,8 @@ def main(arguments: Sequence[str]) -> int:
   def build(accepted: Sequence[BoardEntry], folder: pathlib.Path | None) -> dict[str, Results]:
     """Returns the boards, tables that rank classifiers, and writes their pages.
 
-    The pages also list the rejected entries.
+    The pages also list `rejected`, {name of an entry that is left out: error}. `options` are the
+    flags of the command, and `environment` the versions that are recorded.
 
     Args:
       accepted: the entries to rank.

@@ -358,9 +358,12 @@ def planned_work(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
   """Yields the cost of each training and each evaluation of a run with one seed.
 
   A line is (name, amount in words, number of images), such as ('net: fog', '1,000 rows × 5 views',
-  '5,000'). Studies of a battery that share predictions have one line, with the name of the first.
-  Classifiers that a study cannot measure are left out. Logs tables that studies show before a
-  training, for instance of held-out cells.
+  '5,000'). A view is one way of perturbing images. Studies of a battery (several studies in a
+  config) that share predictions have one line, with the name of the first. Classifiers that a study
+  cannot measure are left out. Tables that studies show before a training are logged.
+
+  Args:
+    experiment: the parsed config.
   """
   rows = launch.OpenedRows(experiment)
   builder = launch.builder_for(experiment, rows, pathlib.Path())

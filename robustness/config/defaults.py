@@ -236,9 +236,12 @@ def add_sections(config: ConfigDict, values: Mapping[str, Any] | None = None) ->
 def _add_parts(config: ConfigDict, values: Mapping[str, Any], *path: str) -> None:
   """Adds the settings of attacks and other parts in users' files to the section of a classifier.
 
+  A part is an attack, augmentation, probe or the like, which is selected by name and has a
+  subsection of settings. Subsections of this project's parts exist already.
+
   Args:
     config: the config, which is changed.
-    values: changes that are applied later and name the parts.
+    values: changes that are applied later and name the parts, such as 'attacks.py:MyAttack'.
     *path: keys that lead to the section of the classifier, which may be missing.
   """
   for kind, (key, registry) in PART_KINDS.items():  # such as 'attack', with the key 'name'

@@ -161,7 +161,12 @@ class PerturbationStability(Study):
   def differences(self, records: RecordsReader, image_shape: ImageShape) -> list[str]:
     """Returns deviations of the data from the released ImageNet-P or CIFAR-10-P, in words.
 
-    They concern the source, the number of images and the perturbations.
+    They concern the source, the number of images and the perturbations. If there are none, the
+    result is [].
+
+    Args:
+      records: predictions of a classifier with a description of the data.
+      image_shape: not used.
     """
     source = str(records.identity.get('data', {}).get('source', ''))
     if source not in NUM_IMAGES:

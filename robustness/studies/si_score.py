@@ -622,10 +622,14 @@ def _span_words(values: np.ndarray) -> str:
 
 
 def _check_reach(design: designs.Design) -> None:
-  """Raises InputError if no part of the object is visible anywhere in the design.
+  """Raises InputError if no part of the object is visible in any scene of a design.
 
   An upper bound of the object's extent is used: twice the extent of a square with its area and
   angle, since elongated objects extend further.
+
+  Args:
+    design: the scenes, arrays with the centre (x, y), area and angle of the object in each. Lengths
+      are fractions of the canvas's side, angles are in degrees.
   """
   angle = np.radians(design.angle)
   # From its centre, a square with the side s = √area, rotated by the angle a, reaches as far as
