@@ -65,7 +65,7 @@ _NUM_OPEN_FINDINGS = 6  # the others are folded
 _WIDTH_PER_PIXEL = 0.66  # one scale for all figures, which keeps their relative sizes
 _MAX_LISTED = 20  # entries of a list that are written out
 _NUMBER = re.compile(r'([−+-]?\d[\d.,]*(e[+-]?\d+)?( \(.*\))?|nan|unknown|)')
-_FIRST_TABLE = re.compile('<table>.*?</table>', re.DOTALL)
+_FIRST_TABLE = re.compile('<section><div class="scroll"><table>.*?</table>', re.DOTALL)
 _ROWS = re.compile('<h3 id="rows-([^"]*)">.*?</table>', re.DOTALL)
 MAX_NAMED = 3  # classifiers and sets of images in a title
 MAX_ROWS_OF_FIRST_TABLE = 10

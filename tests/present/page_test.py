@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from robustness import __version__
 from robustness.estimates.quantity import Quantity
-from robustness.present.page import PAPERS, Context, bibtex, write_report
+from robustness.present.page import PAPERS, Context, bibtex, shortened_tables, write_report
 from robustness.present.phrases import classifier_facts, classifier_words, data_words
 from robustness.present.publish import Presentation, publish
 from robustness.present.sentences import findings
@@ -73,6 +73,17 @@ def write_example(directory: pathlib.Path) -> pathlib.Path:
   facts['command'] = "python main.py --config=a.py --workdir='<out>'"
   made_by = facts, config, findings(results), ['yin2019fourier']
   return write_report(directory, results, figures, Context('Error under <corruptions>', *made_by))
+
+
+def test_a_report_without_headlines_can_be_written_again(tmp_path):
+  made = made_results()
+  facts = {'facts': Table(['what', 'is'], [['a', 'b'], ['c', 'd']])}
+  empty = dataclasses.replace(made, table=made.table[:0], tables=facts)
+  write_report(tmp_path, empty, [], Context('Nothing', {}, {}, [], []))
+  assert '<table>' in (tmp_path / 'report.html').read_text()
+  assert shortened_tables(tmp_path, empty) == []
+  write_report(tmp_path, made, [], Context('Errors', {}, {}, [], []))
+  assert 'headlines' in shortened_tables(tmp_path, empty)
 
 
 def parsed(path: pathlib.Path) -> Page:
