@@ -58,7 +58,8 @@ def test_distances_do_not_depend_on_other_rows_or_devices_and_fall_with_more_ste
   devices = jax.device_count()
   rows = [a.reshape(devices, -1, *a.shape[1:]) for a in (KEYS, IMAGES, LABELS)]
   mapped = jax.pmap(lambda k, x, y: attack.nearest(k, logits, x, y))(*rows)
-  np.testing.assert_allclose(mapped[0].reshape(-1), distance, rtol=1e-4)
+  # programs of one row and of eight round otherwise, by some 1e-7 a step
+  np.testing.assert_allclose(mapped[0].reshape(-1), distance, rtol=1e-4, atol=5e-6)
   few, _ = nearest(dataclasses.replace(attack, steps=10))
   assert (distance <= few + 1e-6).all() and float(distance.sum()) < float(few.sum())
 
