@@ -410,8 +410,8 @@ def bootstrap(
     One estimate, or G estimates.
   """
   count = len(measured.weight)
-  equal_weights = np.full((1, count), 1 / count)
-  values = np.atleast_1d(statistic(equal_weights)[0])  # [1], or [G] with a value per group
+  # with equal weights: [1], or [G] with a value per group
+  values = np.atleast_1d(statistic(np.full((1, count), 1 / count))[0])
   samples = bootstrap_samples(statistic, count, resamples).reshape(-1, len(values))
   return [
     _percentile_estimate(float(value), column, measured, confidence)
@@ -445,13 +445,15 @@ def _percentile_estimate(
   if measured.without_interval:
     return new_estimate(value, np.nan, np.nan, note=measured.without_interval)
   with np.errstate(invalid='ignore'):  # an end between a finite and an infinite sample is NaN
-    low, high = map(float, percentile_interval(defined, measured.clusters, confidence))
-  if not np.isfinite([low, high]).all():
+    ends = np.array(percentile_interval(defined, measured.clusters, confidence))
+  if not np.isfinite(ends).all():
     infinite = f'infinite in {np.isinf(samples).sum()} of {num_samples} resamples'
     note = f'{infinite}: an end of the interval is infinite'
     return new_estimate(value, np.nan, np.nan, note=note)
   if num_undefined:
     note += ', which are left out'
+  # An end that differs from 0 by rounding alone would show a difference where there is none.
+  low, high = np.where(np.abs(ends) > _ROUNDING * np.ptp(ends), ends, 0).tolist()
   return new_estimate(value, low, high, note=note)
 
 

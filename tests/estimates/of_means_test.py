@@ -123,6 +123,13 @@ def test_a_bootstrap_of_a_mean_agrees_with_the_normal_interval():
   assert str(estimate) == str(repeated)  # as text, because p is NaN
 
 
+def test_an_end_that_differs_from_0_by_rounding_is_0():
+  values = np.random.default_rng(0).normal(size=400)
+  units = Units(values[:, None], np.ones((400, 1)), 400)
+  (estimate,) = bootstrap(lambda weights: np.maximum(weights @ values, 1e-17), units)
+  assert estimate.low == 0 < estimate.high
+
+
 def test_clusters_are_resampled():
   generator = np.random.default_rng(0)
   right = {'a': generator.random((30, 2)) < 0.5}
