@@ -159,6 +159,16 @@ def index_by_name(class_names: Sequence[str]) -> dict[str, int]:
   return indices | {name: index for index, name in enumerate(class_names)}
 
 
+def index_of_name(name: str, indices: Mapping[str, int]) -> int | None:
+  """Returns the index of a class; None if it is unknown.
+
+  Args:
+    name: the name. Some of its accents may be composed and others not.
+    indices: the result of `index_by_name`.
+  """
+  return indices.get(name, indices.get(composed_unicode(name)))
+
+
 def parse_ranges(ranges: str) -> tuple[int, ...]:
   """Returns the integers in a text with ranges: '7-9 12' becomes (7, 8, 9, 12)."""
   numbers: list[int] = []
@@ -214,15 +224,15 @@ def align(rows: Rows, class_names: Sequence[str], owner: str) -> Rows:
   if not names or names == tuple(class_names):
     return rows
   indices = index_by_name(class_names)
-  if unknown := [name for name in names if name not in indices]:
+  positions = [index_of_name(name, indices) for name in names]
+  if unknown := [name for name, index in zip(names, positions, strict=True) if index is None]:
     examples = ', '.join(map(repr, [*class_names[:3], *list(aliases_of(class_names))[:1]]))
     raise InputError(
       f'{len(unknown)} of {len(names)} classes of the data are none of the {len(class_names)} '
       f'classes of {owner}, first {unknown[0]!r}. Its classes are called {examples}, .... '
       f'Classes are matched by name, not by position: {_how_to_match(names, class_names)}.'
     )
-  positions = np.array([indices[name] for name in names], np.int32)
-  return with_labels(rows, positions, tuple(class_names))
+  return with_labels(rows, np.array(positions, np.int32), tuple(class_names))
 
 
 def _how_to_match(names: Sequence[str], class_names: Sequence[str]) -> str:

@@ -95,13 +95,13 @@ def restrict(classifier: Classifier, class_names: Sequence[str]) -> Classifier:
   if not class_names:
     raise InputError(f'{setting}, but the data have no class names.')
   indices = label_space.index_by_name(classifier.class_names)
-  unknown = [name for name in class_names if name not in indices]
-  if unknown:
+  positions = [label_space.index_of_name(name, indices) for name in class_names]
+  if unknown := [name for name, index in zip(class_names, positions, strict=True) if index is None]:
     raise InputError(
       f'{setting}, but {len(unknown)} of {len(class_names)} classes of the data are none of '
       f'{classifier.name}, first {unknown[0]!r}.'
     )
-  members = tuple((indices[name],) for name in class_names)
+  members = tuple((index,) for index in positions if index is not None)
   if len(set(members)) < len(members):
     raise InputError(f'two classes of the data are one class of {classifier.name}.')
   space = LabelSpace(label_space.DATA, tuple(class_names), members=members, source=classifier.name)

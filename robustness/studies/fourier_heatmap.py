@@ -423,7 +423,8 @@ def _with_relative_changes(results: Results) -> Results:
   3.21'.
   """
   is_change = results.table['quantity'] == LAYER_CHANGE.name
-  if not is_change.any():
+  quantities = {quantity.name: quantity for quantity in results.quantities}
+  if not is_change.any() or LAYER_CHANGE.name not in quantities:
     return results
   layers = [layer for facts in results.classifiers for layer in facts.get('layers', ())]
   # {layer: its position in the network}
@@ -435,7 +436,6 @@ def _with_relative_changes(results: Results) -> Results:
   # A layer without any change has the largest 0: the division by NaN leaves it without a value.
   relative = changes[['value', 'low', 'high']].div(largest.where(largest > 0), axis=0)
   table = pd.concat([other_rows, changes.assign(layer=titles, **relative)])
-  quantities = {quantity.name: quantity for quantity in results.quantities}
   change = quantities[LAYER_CHANGE.name]
   words = f'{change.words}, share of the largest in its map'
   quantities[change.name] = dataclasses.replace(change, words=words, kind='share')

@@ -190,14 +190,13 @@ class SampledMCE(CorruptionViews):
     rows = []
     for quantity, facets, weights in self._weighted_sums():
       for label, values in wrong.items():
-        arguments = views, weights, self.confidence
-        estimates = {'': (stratified.estimate(values, *arguments), quantity.range)}
+        weighted_sum = stratified.estimate(values, views, weights, self.confidence)
+        estimate = _cut_interval(weighted_sum, quantity.range)
+        rows.append(estimate_row(label, '', quantity, facets, estimate, self.confidence))
         if label != first:
-          difference = stratified.difference(wrong[first], values, *arguments)
-          estimates[first] = difference, quantity.difference_range
-        for versus, (estimate, valid) in estimates.items():
-          cut = _cut_interval(estimate, valid)
-          rows.append(estimate_row(label, versus, quantity, facets, cut, self.confidence))
+          difference = stratified.difference(wrong[first], values, views, weights, self.confidence)
+          estimate = _cut_interval(difference, quantity.difference_range)
+          rows.append(estimate_row(label, first, quantity, facets, estimate, self.confidence))
     yield table_of_rows(rows)
 
   def _weighted_sums(self) -> Iterator[tuple[Quantity, dict[str, Any], np.ndarray]]:

@@ -165,5 +165,6 @@ def _class_names_of(textures: np.ndarray, classes: np.ndarray) -> np.ndarray:
     textures: class names of the textures in the data, [N].
     classes: all class names of the classifier.
   """
-  index_of_name = label_space.index_by_name(classes.tolist())
-  return classes[[index_of_name[name] for name in textures.tolist()]]
+  indices = label_space.index_by_name(classes.tolist())
+  positions = [label_space.index_of_name(name, indices) for name in textures.tolist()]
+  return classes[np.array(positions, np.int32)]

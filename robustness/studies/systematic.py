@@ -69,6 +69,8 @@ instead.
 """
 Shares = Mapping[str, EnvironmentShares]
 """{classifier: whether it is right, by image and environment, or level}."""
+Averages = Sequence[tuple[Mapping[str, object], Sequence[int]]]
+"""Pairs: the facets of an estimate, and the columns of `Shares` that it is averaged over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -469,28 +471,44 @@ class Systematic(Study):
     # then each alone.
     averages: list[tuple[dict[str, object], Sequence[int]]] = [({}, range(1, len(names) + 1))]
     averages += [({ENVIRONMENT: name}, [k]) for k, name in enumerate(names, 1)]
-    columns_by_level = list(enumerate(self._levels)) if by_level else []
+    yield from self._rhos_and_accuracies(by_environment, label, averages, notes, num_classes)
+    if not by_level:
+      return
     levels = []  # such as ({'environment': 'fog', 'severity': 1}, [0]) for column 0
-    for column, (k, level) in columns_by_level:
+    for column, (k, level) in enumerate(self._levels):
       kind = self._transforms[k - 1].kind_of_level  # 'severity' or 'angle'
       levels.append(({ENVIRONMENT: names[k - 1], kind: level}, [column]))
-    for shares, means in ((by_environment, averages), (by_level, levels)):
-      for facets, columns in means:
-        rho, seen = self._rho(shares, label, columns), shares[label].accuracy(columns, SEEN)
-        if seen.low <= 1 / num_classes:
-          rho = rho.with_notes(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
-        environment = str(facets.get(ENVIRONMENT, ''))  # '' for the mean over environments
-        yield RHO, facets, rho.with_notes(notes.get(environment, ''))
-        yield SEEN_ACCURACY, facets, seen
-        yield UNSEEN_ACCURACY, facets, shares[label].accuracy(columns, UNSEEN)
-        baseline = shares.get(self._baseline_of(label))
-        if baseline is not None:
-          yield UNSEEN_GAIN, facets, shares[label].gain(baseline, columns)
-          yield BASELINE, facets, baseline.accuracy(columns)
+    yield from self._rhos_and_accuracies(by_level, label, levels, notes, num_classes)
     # The mean of ρ over the levels of an environment, or of all of them.
-    for facets, environments in averages if by_level else ():
-      columns = [column for column, (k, _) in columns_by_level if k in environments]
+    for facets, environments in averages:
+      columns = [column for column, (k, _) in enumerate(self._levels) if k in environments]
       yield MEAN_RHO, facets, self._rho(by_level, label, columns)
+
+  def _rhos_and_accuracies(
+    self, shares: Shares, label: str, averages: Averages, notes: Facts, num_classes: int
+  ) -> Iterator[Measured]:
+    """Yields the robustness ρ of a classifier and the accuracies that it is made from.
+
+    Args:
+      shares: {classifier: whether it is right, by image and environment, or level}.
+      label: name of the classifier.
+      averages: the estimates to make: for each, its columns in the results, and the environments,
+        or levels, that it is averaged over, as columns of `shares`.
+      notes: {environment: note on its ρ}; the key '' is for the mean over environments.
+      num_classes: number of classes, for chance accuracy.
+    """
+    of_classifier, baseline = shares[label], shares.get(self._baseline_of(label))
+    for facets, columns in averages:
+      rho, seen = self._rho(shares, label, columns), of_classifier.accuracy(columns, SEEN)
+      if seen.low <= 1 / num_classes:
+        rho = rho.with_notes(f'{SAYS_LITTLE}: seen classes are not above chance, 1/{num_classes}')
+      environment = str(facets.get(ENVIRONMENT, ''))  # '' for the mean over environments
+      yield RHO, facets, rho.with_notes(notes.get(environment, ''))
+      yield SEEN_ACCURACY, facets, seen
+      yield UNSEEN_ACCURACY, facets, of_classifier.accuracy(columns, UNSEEN)
+      if baseline is not None:
+        yield UNSEEN_GAIN, facets, of_classifier.gain(baseline, columns)
+        yield BASELINE, facets, baseline.accuracy(columns)
 
   def _accuracies(
     self, shares: EnvironmentShares, facts: Facts, is_trained: bool

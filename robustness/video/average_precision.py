@@ -235,12 +235,14 @@ def worst_frames(
     k: largest distance from the anchor in frames.
     include_anchor: whether the anchor may be the worst frame.
   """
-  worst, members = sets.anchors.copy(), np.stack(sets.pairs)  # set, frame and offset, [3, P]
+  worst = sets.anchors.copy()
+  # the set of each frame, the frame, and its offset from the anchor in frames, each [P]
+  group, frame, offset = sets.pairs
   if include_anchor:
-    anchors = np.arange(len(worst)), sets.anchors, np.zeros_like(worst)
-    members = np.concatenate([members, anchors], 1)
-  _, frame, offset = members
-  group, frame, offset = members[:, (np.abs(offset) <= k) & np.isfinite(precision[frame])]
+    group = np.append(group, np.arange(len(worst)))
+    frame, offset = np.append(frame, sets.anchors), np.append(offset, np.zeros_like(worst))
+  is_candidate = (np.abs(offset) <= k) & np.isfinite(precision[frame])
+  group, frame, offset = group[is_candidate], frame[is_candidate], offset[is_candidate]
   first = first_of_each_set(group, precision[frame], np.abs(offset), offset)
   worst[group[first]] = frame[first]
   return worst

@@ -83,6 +83,8 @@ def read(
   _check_files(folder)
   index = json_files.read(folder / CLASSES, {str: str}, _ADVICE)
   class_names = names_in_index(folder / CLASSES, index)
+  if not class_names:
+    raise InputError(f'{folder / CLASSES} names no class. {_ADVICE}')
   marks_of_anchors = _annotations(folder / ANCHORS, GOOD, _frame_path)
   marks_of_pairs = _annotations(folder / PAIRS, SIMILAR, _pair_paths)
   bad_anchors = {anchor for (anchor, _), marks in marks_of_pairs.items() if BAD_ANCHOR in marks}

@@ -75,6 +75,10 @@ def test_wnids_and_names_in_any_order_become_labels_of_the_classifier(labels, na
 
 def test_accents_match_in_either_unicode_form_and_two_forms_stay_two_classes():
   composed, decomposed = 'caf\u00e9', 'cafe\u0301'
+  mixed = 'vi\u00ea\u0323t'  # a composed letter with a further accent
+  assert label_space.index_of_name(mixed, label_space.index_by_name(['vi\u1ec7t'])) == 0
+  aligned = label_space.align(rows([0, 1], (mixed, 'bar')), ('bar', 'vi\u1ec7t'), 'the network')
+  assert labels_of(aligned) == [1, 0]
   for name in (composed, decomposed):
     indices = label_space.index_by_name(['bar', name])
     assert indices[composed] == indices[decomposed] == 1

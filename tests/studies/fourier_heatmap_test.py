@@ -177,6 +177,9 @@ def test_each_layer_map_is_drawn_as_shares_of_its_largest_value():
       (image,) = axes.images
       np.testing.assert_allclose(image.get_array(), 100 * change / change.max(), rtol=1e-6)
       assert axes.get_title() == f'{layer}, largest {change.max():.3g}'
+  errors = [quantity for quantity in results.quantities if quantity.name != 'layer_change']
+  drawn = dataclasses.replace(results, quantities=tuple(errors)).figures()
+  assert drawn and drawn.keys() == {name for name in figures if 'layer_change' not in name}
 
 
 def test_view_ids_are_distinct_and_illustrations_equal_the_views():

@@ -92,6 +92,7 @@ def test_the_folder_is_read_as_neighbor_sets(release):
   (ytbb_robust.CSV, lambda text: text[:-3], "label '' is none of the 24 classes"),
   (ytbb_robust.CSV, lambda text: text.replace('b_'[0] + ',2000', 'x,1'), 'no row for the anchor'),
   (ytbb_robust.CLASSES, lambda text: text.replace('"2"', '"77"'), 'number its 24 classes 0..23'),
+  (ytbb_robust.CLASSES, lambda _: '{}', f'{ytbb_robust.CLASSES} names no class'),
 )
 def test_other_files_are_refused_in_one_line(release, name, change, message):
   (release / name).write_text(change((release / name).read_text()))
