@@ -331,7 +331,7 @@ def copy_with_recipe(tmp_path_factory):
 def test_every_file_of_a_recipe_has_a_test():
   files = list(recipes())
   assert len(files) == len(blocks('docs/recipes.md', 'python')) == 16
-  (number,) = re.findall(r"'darken': '(\d+) darken',", text('docs/recipes.md'))
+  (number,) = re.findall(r"'darken': \((\d+),", text('docs/recipes.md'))
   assert int(number) not in NUMBERS.values(), 'another corruption has the number of the recipe'
   tests = {pathlib.Path(name).name for name in files if name.startswith('tests/')}
   added = [pathlib.Path(name).stem for name in files if not name.startswith('tests/')]

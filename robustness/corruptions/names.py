@@ -6,42 +6,63 @@ from typing import NamedTuple
 
 from robustness.core.user_code import is_reference
 
-_BY_FILE = {
-  'noise': '0 gaussian_noise, 1 shot_noise, 2 impulse_noise, 15 speckle_noise',
-  'blur': '3 defocus_blur, 4 glass_blur, 5 motion_blur, 6 zoom_blur, 16 gaussian_blur',
-  'weather': '7 snow, 8 frost, 9 fog',
-  'digital': '10 brightness, 11 contrast, 13 pixelate, 14 jpeg_compression, 18 saturate',
-  'elastic': '12 elastic_transform',
-  'spatter': '17 spatter',
-  'patterns': """
-    19 blue_noise_sample, 20 brownish_noise, 22 checkerboard_cutout, 24 cocentric_sine_waves,
-    25 inverse_sparkles, 26 lines, 27 perlin_noise, 29 plasma_noise,
-    31 single_frequency_greyscale, 32 sparkles""",
-  'warps': """
-    21 caustic_refraction, 23 circular_motion_blur, 28 pinch_and_twirl, 30 ripple,
-    33 transverse_chromatic_abberation""",
-  'laion_c': """
-    34 glitched, 35 mosaic, 36 stickers, 37 vertical_lines, 38 geometric_shapes,
-    39 luminance_checkerboard""",
-  'resampling': """
-    52 resample_nearest, 53 resample_box, 54 resample_bilinear, 55 resample_bicubic,
-    56 resample_lanczos, 57 resample_bilinear_aliased, 58 resample_bicubic_aliased,
-    59 resample_jpeg""",
-  'watermark': '60 watermark',
+CATALOGUE: dict[str, tuple[int, str]] = {
+  'gaussian_noise': (0, 'noise'),
+  'shot_noise': (1, 'noise'),
+  'impulse_noise': (2, 'noise'),
+  'defocus_blur': (3, 'blur'),
+  'glass_blur': (4, 'blur'),
+  'motion_blur': (5, 'blur'),
+  'zoom_blur': (6, 'blur'),
+  'snow': (7, 'weather'),
+  'frost': (8, 'weather'),
+  'fog': (9, 'weather'),
+  'brightness': (10, 'digital'),
+  'contrast': (11, 'digital'),
+  'elastic_transform': (12, 'elastic'),
+  'pixelate': (13, 'digital'),
+  'jpeg_compression': (14, 'digital'),
+  'speckle_noise': (15, 'noise'),
+  'gaussian_blur': (16, 'blur'),
+  'spatter': (17, 'spatter'),
+  'saturate': (18, 'digital'),
+  'blue_noise_sample': (19, 'patterns'),
+  'brownish_noise': (20, 'patterns'),
+  'caustic_refraction': (21, 'warps'),
+  'checkerboard_cutout': (22, 'patterns'),
+  'circular_motion_blur': (23, 'warps'),
+  'cocentric_sine_waves': (24, 'patterns'),
+  'inverse_sparkles': (25, 'patterns'),
+  'lines': (26, 'patterns'),
+  'perlin_noise': (27, 'patterns'),
+  'pinch_and_twirl': (28, 'warps'),
+  'plasma_noise': (29, 'patterns'),
+  'ripple': (30, 'warps'),
+  'single_frequency_greyscale': (31, 'patterns'),
+  'sparkles': (32, 'patterns'),
+  'transverse_chromatic_abberation': (33, 'warps'),
+  'glitched': (34, 'laion_c'),
+  'mosaic': (35, 'laion_c'),
+  'stickers': (36, 'laion_c'),
+  'vertical_lines': (37, 'laion_c'),
+  'geometric_shapes': (38, 'laion_c'),
+  'luminance_checkerboard': (39, 'laion_c'),
+  'resample_nearest': (52, 'resampling'),
+  'resample_box': (53, 'resampling'),
+  'resample_bilinear': (54, 'resampling'),
+  'resample_bicubic': (55, 'resampling'),
+  'resample_lanczos': (56, 'resampling'),
+  'resample_bilinear_aliased': (57, 'resampling'),
+  'resample_bicubic_aliased': (58, 'resampling'),
+  'resample_jpeg': (59, 'resampling'),
+  'watermark': (60, 'watermark'),
 }
-"""{file in `robustness/corruptions`: the numbers and names of the corruptions that it declares}.
+"""{corruption: (its number, the file in `robustness/corruptions` that declares it)}.
 
 Random keys and columns of stored rows contain the numbers. A new corruption takes the next one,
 below 200 (`robustness.environments.transforms.view_base`). A number is never changed or reused, so
 that the random draws of all corruptions stay the same.
 """
-_NUMBERED = sorted(
-  (int(number), name, file)
-  for file, entries in _BY_FILE.items()
-  for number, name in map(str.split, entries.split(','))
-)
-CATALOGUE = {name: (number, file) for number, name, file in _NUMBERED}
-"""{corruption: (its number, the file that declares it)}, in the order of the numbers."""
 _THREE_D = """
   near_focus far_focus fog_3d flash color_quant low_light
   xy_motion_blur z_motion_blur iso_noise bit_error h265_abr h265_crf
