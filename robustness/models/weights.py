@@ -50,6 +50,7 @@ def load(
   architecture: Architecture,
   num_classes: int | None = None,
   input_shape: Shape | None = None,
+  positions: str = position_embedding.BICUBIC,
 ) -> Variables:
   """Reads a network's variables from a weights file.
 
@@ -58,7 +59,7 @@ def load(
   Returns:
     {'params': ..., 'batch_stats': ...}.
   """
-  return load_with_notes(path, architecture, num_classes, input_shape)[0]
+  return load_with_notes(path, architecture, num_classes, input_shape, positions)[0]
 
 
 def load_with_notes(
