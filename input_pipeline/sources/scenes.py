@@ -76,6 +76,9 @@ def find_cutouts(
     folder: folder of the class folders, which are named as in `robustness.scenes.classes`.
     key: the setting with the folder, for messages.
     left_out: counter of files that are not read, by reason, which is updated.
+
+  Returns:
+    An entry for each file: its path, which begins with `folder`, and its class and position.
   """
   root = image_files.existing_folder(folder, 'give the one that holds one folder a class.', key)
   if not image_files.folders_in(root):

@@ -179,7 +179,8 @@ class Predictions:
     """Returns the share of errors among the most confident predictions, [C].
 
     `self` has the predictions of one view (a way of perturbing images), sorted by descending
-    confidence, and `_ties`, the indices at which runs of equal confidence begin. If a coverage is
+    confidence, and `_ties`, the R + 1 bounds of R runs of equal confidence: the indices at which
+    they begin, and the number of predictions, where the last one ends. If a coverage is
     not a whole number of predictions, the last prediction counts in part. Equal confidences
     contribute the mean over all their orders.
 
@@ -187,7 +188,7 @@ class Predictions:
       coverages: [C], the shares of the predictions that are answered, in (0, 1].
     """
     wrong_in_run = _sums_by_bin((~self.correct).astype(int), self._ties)
-    # the number of errors before each run of equal confidences, which begin at the indices `_ties`
+    # the number of errors before each bound in `_ties`: 0 before the first, all before the last
     wrong_before = np.concatenate([[0], np.cumsum(wrong_in_run)])
     answered = coverages * len(self.order)
     # Within a run of equal confidences the number of errors grows linearly.

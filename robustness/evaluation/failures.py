@@ -201,9 +201,10 @@ def most_affected(
 
   Args:
     label: label of the classifier.
-    tally: sums of its records over the views.
+    tally: sums of its records over the perturbed views: `num_wrong` and `num_views`, [images],
+      leave out the clean view, and `clean` is whether an image is right in it, None without one.
     names: names of the classes.
-    views: names of the views.
+    views: names of all views, with the clean one.
   """
   lines, sort_keys = [], []  # the classes with the smallest keys come first
   num_perturbed_views = len(views) if tally.clean is None else len(views) - 1

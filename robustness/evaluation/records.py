@@ -354,8 +354,9 @@ class SelectedRows(RecordsReader):
 
     `self._rows` are the positions of the selected images, int [n]. Or versions of an image are
     joined to one image: they are int [n, V], −1 for a version that an image lacks, and each version
-    becomes a view. Pictures are left out. So are sums, because stored sums are over all images of
-    the original records.
+    becomes a view. For a version that is lacking, −1 selects the last row; its value has no meaning
+    and is not counted. Pictures are left out. So are sums, because stored sums are over all images
+    of the original records.
 
     Args:
       block: 0, because all images form one block.

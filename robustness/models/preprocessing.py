@@ -337,7 +337,8 @@ def _check_activation(architecture: Architecture, records: dict[str, Facts]) -> 
 
   Args:
     architecture: the network that the user selected.
-    records: {name of a JSON file: content, or {} for a missing file}.
+    records: {name of a JSON file: content, or {} for a missing file}. open_clip's file is under
+      `OPEN_CLIP_FILE` and transformers' under `CONFIG_FILE`.
 
   Raises:
     InputError: the files state another activation than the network's.

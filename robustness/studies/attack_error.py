@@ -223,15 +223,16 @@ class AttackError(AttackStudy):
     """Returns the views (ways to perturb each image): clean, then each attack at each radius.
 
     Radii ascend. The id of an attacked view is a hash of the attack's label and loss, the norm and
-    the radius. Hence random starts do not depend on other attacks of the run. Fourier spectra are
-    also recorded: of the clean images, and of the changes by each attack.
+    the radius. Hence random starts do not depend on other attacks of the run. The hooks of `Views`
+    show an attacked image (`_show`), run ensembles attack by attack (`stages`), and record Fourier
+    spectra (`measure`, `total`): of the clean images, and of the changes by each attack.
     """
     views = [(0, -1, 0.0)]  # the clean view has the id 0, no attack, −1, and the radius 0
     for epsilon, (index, label) in itertools.product(self.radii, enumerate(self.runs)):
       words = f'{label} {self.runs[label].loss} {self.norm} {epsilon:.6g}'
       views.append((id_of(words) + 1, index, epsilon))  # an id is at least 1
     ids, indices, radii = zip(*views, strict=True)
-    high_pass(*image_shape[:2], self.bandwidth)  # raises InputError for other bandwidths
+    high_pass(*image_shape[:2], self.bandwidth)  # raises InputError if no filter has `bandwidth`
     return Views(
       self._show,
       ids=np.array(ids, np.int32),

@@ -266,7 +266,7 @@ class Systematic(Study):
     return tuple(names)
 
   def _environments(self, data: Facts) -> list[str]:
-    """Returns the names of all M + 1 environments, for example ['clean', 'snow'].
+    """Returns the names of the clean environment and of the study's M others: ['clean', 'snow'].
 
     For stored images the clean one has its stored name too, as in 'clean (photo)'.
 

@@ -659,7 +659,9 @@ class VideoPmK(study.ScoresPredictions):
       image_of = metrics.stored_images(self.frames, sets.frames)
     else:
       image_of = metrics.row_images(rows)
-    pair_distances = metrics.distances(image_of, sets)  # [P, 2], ℓ∞ and root mean square
+    # The two distances of each pair, ℓ∞ and root mean square, [P, 2]. The statistics of `WITHIN`
+    # and `WITHIN_RMS` are whether the first, or the second, is at most the distance of a view.
+    pair_distances = metrics.distances(image_of, sets)
     is_accepted = np.ones(len(pair_distances), bool)  # without a review, every pair
     # {(label, name of the subset): bool [P]}; `IMAGES` is the label of what no classifier decides
     subsets = {(study.IMAGES, 'all pairs'): is_accepted}

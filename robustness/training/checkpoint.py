@@ -149,13 +149,14 @@ def load_variables(directory: Path) -> tuple[Variables, dict[str, PlainValue]]:
 
   Returns:
     The variables {'params': ..., 'batch_stats': ...} of the newest checkpoint as NumPy arrays, and
-    facts about the training. The weights are the best if `keep` is 'best', else the averaged ones
+    facts about the training. The weights are the best of all evaluations if the training kept them
+    (`config.training.keep=best`, and the checkpoint has the entry 'best'), else the averaged ones
     if there are any, else the last. The facts are those in `classifier.json`, the `step` of the
     checkpoint and, for the best weights, their step `kept_step`.
 
   Raises:
-    InputError: The checkpoint is missing or damaged, or `keep` is 'best' and no weights were
-      evaluated yet.
+    InputError: The checkpoint is missing or damaged, or the training keeps the best weights, and
+      none were evaluated yet.
   """
   root = pathlib.Path(directory).absolute()
   if not (root / FACTS_NAME).exists() or not (root / FOLDER_NAME).is_dir():

@@ -136,11 +136,13 @@ class NeighborSets:
     # an anchor without a folder is a video by itself
     names = [source_of(self.frames[anchor]) or self.frames[anchor] for anchor in self.anchors]
     distinct_names, name_of_set = np.unique(names, return_inverse=True)
-    # A graph in which each anchor is connected with the name of its video and with its neighbors.
-    # The nodes are all frames, then all names.
+    # A graph with all frames as nodes, then all names. Edges join each anchor with the name of its
+    # video and with its neighbors. A component of the graph is a video.
+    anchor_of_pair = self.anchors[self.pairs.group]
+    name_nodes = len(self.frames) + name_of_set
     component = component_of_nodes(
-      np.concatenate([self.anchors, self.anchors[self.pairs.group]]),
-      np.concatenate([len(self.frames) + name_of_set, self.pairs.frame]),
+      np.concatenate([self.anchors, anchor_of_pair]),
+      np.concatenate([name_nodes, self.pairs.frame]),
       num_nodes=len(self.frames) + len(distinct_names),
     )
     videos, video_of_set = np.unique(component[self.anchors], return_inverse=True)
