@@ -75,7 +75,10 @@ def digits() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  return trainings.selective('systematic', LABELS, ENVIRONMENTS, trainings.train_small_networks)
+  config = default_config('systematic', LABELS)
+  trainings.train_small_networks(config)
+  trainings.train_selectively(config, ENVIRONMENTS)
+  return config
 
 
 def methods() -> ConfigDict:
@@ -100,7 +103,9 @@ def cifar10() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  config = trainings.selective('systematic', LABELS, ENVIRONMENTS, trainings.train_half_airbench)
+  config = default_config('systematic', LABELS)
+  trainings.train_half_airbench(config)
+  trainings.train_selectively(config, ENVIRONMENTS)
   config.seeds = SEEDS
   return config
 
@@ -131,7 +136,10 @@ def imagenet() -> ConfigDict:
   One network is trained on clean images. The other also sees four corruptions, such as snow, each
   on one group of classes.
   """
-  return trainings.selective('systematic', LABELS, ENVIRONMENTS, trainings.train_on_imagenet)
+  config = default_config('systematic', LABELS)
+  trainings.train_on_imagenet(config)
+  trainings.train_selectively(config, ENVIRONMENTS)
+  return config
 
 
 def imagenet_finetuned() -> ConfigDict:

@@ -26,7 +26,7 @@ in a batch, Group DRO, IRM and CORAL over environments and mixup within each, wi
 """
 
 from robustness.config import trainings
-from robustness.config.defaults import ConfigDict, variants
+from robustness.config.defaults import ConfigDict, default_config, variants
 
 LABELS = 'upright', 'erm'
 """A network trained upright, for comparison, and one to which some classes are shown rotated."""
@@ -37,7 +37,10 @@ def digits() -> ConfigDict:
 
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
-  return trainings.selective('systematic', LABELS, ('rotation',), trainings.train_small_networks)
+  config = default_config('systematic', LABELS)
+  trainings.train_small_networks(config)
+  trainings.train_selectively(config, ('rotation',))
+  return config
 
 
 def cifar10() -> ConfigDict:
@@ -45,7 +48,10 @@ def cifar10() -> ConfigDict:
 
   One network is trained upright. The other sees five of the ten classes rotated too.
   """
-  return trainings.selective('systematic', LABELS, ('rotation',), trainings.train_half_airbench)
+  config = default_config('systematic', LABELS)
+  trainings.train_half_airbench(config)
+  trainings.train_selectively(config, ('rotation',))
+  return config
 
 
 def imagenet() -> ConfigDict:
@@ -53,7 +59,10 @@ def imagenet() -> ConfigDict:
 
   One network is trained upright. The other sees half of the classes rotated too.
   """
-  return trainings.selective('systematic', LABELS, ('rotation',), trainings.train_on_imagenet)
+  config = default_config('systematic', LABELS)
+  trainings.train_on_imagenet(config)
+  trainings.train_selectively(config, ('rotation',))
+  return config
 
 
 def imagenet_finetuned() -> ConfigDict:

@@ -3,7 +3,6 @@ values.
 """
 
 import copy
-from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
@@ -195,32 +194,11 @@ def train_selectively(config: ConfigDict, environments: tuple[str, ...]) -> None
   config.classifiers.erm.augment.policy += ('environment',)
 
 
-def selective(
-  study_name: str,
-  labels: tuple[str, ...],
-  environments: tuple[str, ...],
-  train: Callable[[ConfigDict], None],
-) -> ConfigDict:
-  """Returns the config of a study of classifiers of which one is trained selectively.
-
-  Args:
-    study_name: the study.
-    labels: label of the classifier that is trained on clean images, then 'erm' for the one that
-      sees environments too.
-    environments: the environments, see `train_selectively`.
-    train: sets the networks and their training, such as `train_small_networks`.
-  """
-  config = default_config(study_name, labels)
-  train(config)
-  train_selectively(config, environments)
-  return config
-
-
 def train_half_airbench(config: ConfigDict) -> None:
   """Sets CIFAR-10 and classifiers that are airbench94 at half its width, trained on it.
 
   Flips are random instead of alternating by epoch, because a training that draws images by
-  transform, as `selective` has, has no epochs.
+  transform, as `train_selectively` has, has no epochs.
   """
   use_cifar10(config)
   train_airbench(config, 'airbench94_half')

@@ -31,7 +31,7 @@ Draws = Mapping[str, jax.Array]
 """Random numbers of an image by name."""
 SIDES = {32: 32, 64: 32, 224: 224, 299: 224}
 """{image side: the side with the constants of corruptions that have none for this side}."""
-PUBLISHED = tomllib.loads(pathlib.Path(__file__).with_name('constants.toml').read_text())
+PUBLISHED = tomllib.loads(pathlib.Path(__file__).with_name('constants.toml').read_text('utf-8'))
 """{corruption: {'parameters': their names, side of the images: constants}}."""
 
 

@@ -331,10 +331,10 @@ class Scores:
       name: the measure, one of `QUANTITIES` or `OVERCONFIDENCE`.
       confidence: confidence level of the interval, in (0, 1).
     """
-    if name == OVERCONFIDENCE:
-      return self._difference_estimate(name, confidence)
     value, biased, drawn = self.values[name], self._biased(name), self.drawn[name]
     calibrated = self.calibrated.get(name)
+    if name == OVERCONFIDENCE:
+      return _difference_estimate(value, drawn, self.n, confidence, biased, calibrated)
     low, high = map(float, percentile_interval(drawn, self.n, confidence))
     if calibrated is not None:
       low = 2 * biased - high  # e − (h − e), with the high percentile h
@@ -360,41 +360,51 @@ class Scores:
       name: the measure, one of `QUANTITIES` or `OVERCONFIDENCE`.
       confidence: confidence level of the interval, in (0, 1).
     """
-    names = name, BIASED.get(name, name)
-    values = {key: self.values[key] - other.values[key] for key in names}
-    drawn, by_chance = {name: self.drawn[name] - other.drawn[name]}, {}
+    by_chance = None
     if name in self.calibrated:
       # Simulation i of both classifiers uses the same random numbers, so that their outcomes are
       # similar and the difference varies too little. Simulation i of `self` is therefore paired
       # with simulation i - 1 of `other`.
-      by_chance[name] = self.calibrated[name] - np.roll(other.calibrated[name], 1)
-    return Scores(values, drawn, by_chance, self.n)._difference_estimate(name, confidence)
+      by_chance = self.calibrated[name] - np.roll(other.calibrated[name], 1)
+    value, drawn = self.values[name] - other.values[name], self.drawn[name] - other.drawn[name]
+    biased = self._biased(name) - other._biased(name)
+    return _difference_estimate(value, drawn, self.n, confidence, biased, by_chance)
 
   def _biased(self, name: str) -> float:
     """Returns a measure without debiasing; only calibration errors are debiased at all."""
     return self.values[BIASED.get(name, name)]
 
-  def _difference_estimate(self, name: str, confidence: float) -> Estimate:
-    """Returns a measure that is a difference, with percentiles of its bootstrap samples.
 
-    The difference is between two classifiers, or between confidence and accuracy. The percentiles
-    are shifted so that the mean of the samples equals the value. The interval is cut to [-1, 1]. It
-    includes 0 if the difference without debiasing is between the quantiles (1 ± `confidence`)/2 of
-    the differences in simulations of calibrated classifiers.
+def _difference_estimate(
+  value: float,
+  drawn: np.ndarray,
+  n: int,
+  confidence: float,
+  biased: float,
+  calibrated: np.ndarray | None,
+) -> Estimate:
+  """Returns a difference with an interval from the percentiles of its bootstrap samples.
 
-    Args:
-      name: the measure.
-      confidence: confidence level of the interval, in (0, 1).
-    """
-    value, drawn = self.values[name], self.drawn[name]
-    below, above = percentile_interval(drawn - drawn.mean(), self.n, confidence)
-    low, high = value + float(below), value + float(above)
-    if name in self.calibrated:
-      tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-      lower, upper = np.quantile(self.calibrated[name], tails)
-      if lower - _ROUNDING <= self._biased(name) <= upper + _ROUNDING:
-        low, high = min(low, 0.0), max(high, 0.0)
-    return Estimate(float(value), max(low, -1.0), min(high, 1.0), self.n, self.n, BOOTSTRAP)
+  The difference is between two classifiers, or between confidence and accuracy. The percentiles are
+  shifted so that the mean of the samples equals `value`. The interval is cut to [-1, 1]. It
+  includes 0 if `biased` is between the quantiles (1 ± `confidence`)/2 of `calibrated`.
+
+  Args:
+    value: the difference of the debiased measures.
+    drawn: [B], the differences in bootstrap samples, not debiased.
+    n: number of images.
+    confidence: confidence level of the interval, in (0, 1).
+    biased: the difference of the measures without debiasing.
+    calibrated: [B], the differences in simulations of calibrated classifiers, not debiased; None if
+      the measure has no bias.
+  """
+  below, above = percentile_interval(drawn - drawn.mean(), n, confidence)
+  low, high = value + float(below), value + float(above)
+  if calibrated is not None:
+    lower, upper = np.quantile(calibrated, [(1 - confidence) / 2, (1 + confidence) / 2])
+    if lower - _ROUNDING <= biased <= upper + _ROUNDING:
+      low, high = min(low, 0.0), max(high, 0.0)
+  return Estimate(float(value), max(low, -1.0), min(high, 1.0), n, n, BOOTSTRAP)
 
 
 class Draws(NamedTuple):

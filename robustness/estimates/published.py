@@ -2,12 +2,9 @@
 
 import dataclasses
 import importlib.resources
-import io
 import math
 import tomllib
 from collections.abc import Mapping
-
-import pandas as pd
 
 
 def _parse_table(text: str) -> dict[str, dict[str, float]]:
@@ -16,8 +13,11 @@ def _parse_table(text: str) -> dict[str, dict[str, float]]:
   The first line has the names of the columns. Every other line is the name of a row and its
   numbers. Words are separated by spaces.
   """
-  table = pd.read_csv(io.StringIO(text), sep=r'\s+', dtype=str, keep_default_na=False)
-  columns: dict[str, dict[str, float]] = table.map(float).to_dict()
+  names, *lines = (line.split() for line in text.strip().splitlines())
+  columns: dict[str, dict[str, float]] = {name: {} for name in names}
+  for row, *numbers in lines:
+    for name, number in zip(names, numbers, strict=True):
+      columns[name][row] = float(number)
   return columns
 
 
